@@ -694,7 +694,7 @@ mod tests {
         );
         assert_eq!(again.call(0, &over(7, 0)), Ok(true));
         assert_eq!(again.call(0, &over(8, 1)), Ok(true));
-        // What is over every communicator has its order among all.
+        // A call over every communicator has its order among the calls over all of them.
         assert_eq!(turn(&mut again, 0, false), Turn::Later);
         assert_eq!(again.call(1, &over(8, 3)), Ok(true));
         assert_eq!(turn(&mut again, 0, false), Turn::Later);

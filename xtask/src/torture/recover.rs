@@ -122,7 +122,7 @@ pub struct RecoveredRun<'a> {
     cut_off: Vec<usize>,
 }
 
-/// What a kill does to the job.
+/// The effect of a kill on the job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Harm {
     Fails,

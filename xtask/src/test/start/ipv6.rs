@@ -1,5 +1,6 @@
-//! Jobs on machines that have addresses of IPv6 alone, or of both families: nodes behind a switch, and one machine
-//! whose ranks have a host name each, so that Stasis connects them as those of other machines.
+//! Jobs on machines that have addresses of IPv6 alone, or of both families. The machines are nodes behind a switch. In
+//! some cases there is one machine, and each rank has a host name of its own. Stasis then takes the ranks for those of
+//! different machines, and connects them over the network.
 //!
 //! Of the launchers only Open MPI's reaches another machine by IPv6. Hydra of MPICH 4.0 looks for an address of IPv4
 //! (`unable to get host address`), natively, too.

@@ -635,8 +635,8 @@ fn holds_checkpoints(case: &RunCase) -> Result<()> {
     Ok(())
 }
 
-/// With `--anew` a job starts from the beginning. The launcher dies before a rank has started. The next start is from
-/// the beginning, too, and uses no checkpoint of an earlier job.
+/// `--anew` starts a job from the beginning, although there is a checkpoint of an earlier job. The launcher dies before
+/// any rank has started. `stasis run` starts the job from the beginning again.
 fn anew_dies_early(case: &RunCase) -> Result<()> {
     checkpoint_of_an_earlier_job(case)?;
     let launcher = script(

@@ -19,7 +19,7 @@ const FLAGS: [&str; 2] = ["--standby", "warm"];
 pub(super) const ASLEEP: &str = "the standby world is asleep";
 pub(super) const MAPPED: &str = "the standby world has mapped the checkpoint";
 pub(super) const LET_GO: &str = "the standby world is let go";
-/// Words of the message about a recovery without a standby world.
+/// Words of the message that `stasis run` prints when it recovers a job without a standby world.
 pub(super) const ANEW: &str = "no standby world was ready";
 /// Run files of the job and of its standby world.
 pub(super) const RUN: &str = "run.json";
